@@ -1,0 +1,1 @@
+"""Benchmarks against running parts: rates per CPU-second, and ratios against a control."""

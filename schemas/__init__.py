@@ -1,0 +1,1 @@
+"""What every part of farpost agrees on: wire formats, errors, policy, settings, topics, tables."""
